@@ -41,10 +41,10 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import INVITED, ROUND
 from wallflower.strategy.store.journal import Journal

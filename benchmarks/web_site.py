@@ -42,11 +42,10 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
-from wallflower.strategy.sections import VisitorSettings
+from wallflower.strategy.sections import SecureSumSettings, VisitorSettings
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_sql import IS_ANY_FREE
 from wallflower.strategy.store.seat_store import SeatQueue, SeatStore

@@ -28,21 +28,20 @@ from wallflower.protocol.privacy.mechanism import Mechanism, mechanism_named
 from wallflower.protocol.rewards.outcome_window import NO_WINDOW, OutcomeWindow
 from wallflower.protocol.rewards.reward_range import DEFAULT_RANGE, RewardRange
 from wallflower.protocol.rewards.tables import dealt_out
-from wallflower.protocol.secure_sum.backends import SEALED, SHUFFLE, check_backend
-from wallflower.protocol.secure_sum.shuffle.plan import PURE, SHUFFLES, mode_of
-from wallflower.protocol.secure_sum.threat import Threat
+from wallflower.protocol.secure_sum.backends import SHUFFLE
+from wallflower.protocol.secure_sum.shuffle.plan import mode_of
 from wallflower.strategy import policy_names
 from wallflower.strategy.sections import (
     ContactSettings,
+    SecureSumSettings,
     StoreSettings,
+    TestSettings,
+    TransportSettings,
     VisitorSettings,
     check_visitors,
 )
 
-TRANSPORTS = ("auto", "memory", "grpc", "flower")
-INPUTS = ("trusted", "proved")
 _USERS = ("nodes", "users")
-SERVERS = ("semi-honest", "malicious")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,129 +127,6 @@ class PolicySettings:
         if self.ratio is not None and self.ratio <= 1:
             raise InputError("ratio", self.ratio, "greater than 1")
         whole("first-batch", self.first_batch, at_least=0, at_most=10**12)
-
-
-@dataclass(frozen=True, slots=True)
-class SecureSumSettings:
-    """``[secure-sum]``: whom the sums withstand; sizes follow from it.
-
-    `corrupt` and `dropout` are the largest fractions of a cohort's nodes that collude
-    with the server and that vanish. `enrolment` is the file with the public enrolment
-    key; without it nothing authenticates the nodes' keys against the server and every
-    report says "semi-honest server". `nodes_per_cohort` bounds how many nodes share a
-    round's cohorts where nodes hold many users: the cost of a sum grows with its nodes,
-    not with their users. 0 takes all nodes. `inputs` ``proved`` makes every node of a
-    ``sealed`` sum prove that what it sends is in range, for a δ of 2⁻⁴⁰. `shuffler` is
-    the ``host:port`` of the shuffler and `shuffler_files` what it handed out
-    (`strategy.transport.shuffler`); the engine ``local`` starts one of its own where
-    nothing is said. `shuffle` ``pure`` sends thousands of one-bit messages and needs no
-    δ, for ``shuffle-dp``; ``mixed`` sends a dozen shares for a δ of 2⁻⁴⁰, for
-    ``dist-dp``.
-    """
-
-    backend: str = SEALED
-    inputs: str = "trusted"
-    corrupt: Fraction = Fraction(1, 10)
-    dropout: Fraction = Fraction(1, 10)
-    server: str = "semi-honest"
-    enrolment: Path | None = None
-    nodes_per_cohort: int = 64
-    shuffle: str = PURE
-    shuffler: str = ""
-    shuffler_files: Path | None = None
-
-    def __post_init__(self) -> None:
-        whole("nodes-per-cohort", self.nodes_per_cohort, at_least=0)
-        check_backend("backend", self.backend)
-        one_of("server", self.server, SERVERS)
-        one_of("inputs", self.inputs, INPUTS)
-        if self.inputs == "proved" and self.backend != SEALED:
-            raise InputError("inputs", "proved", f'trusted, or backend = "{SEALED}"')
-        one_of("shuffle", self.shuffle, SHUFFLES)
-        if self.shuffle != PURE and self.backend != SHUFFLE:
-            raise InputError("shuffle", self.shuffle, f'for backend = "{SHUFFLE}"')
-        if bool(self.shuffler) != (self.shuffler_files is not None):
-            raise InputError(
-                "shuffler",
-                self.shuffler or "missing",
-                "with shuffler-files, or neither",
-            )
-        for name, value in (("corrupt", self.corrupt), ("dropout", self.dropout)):
-            if not 0 <= value < 1:
-                raise InputError(name, value, "at least 0 and less than 1")
-        if self.corrupt + self.dropout >= 1:
-            raise InputError(
-                "corrupt + dropout", self.corrupt + self.dropout, "less than 1"
-            )
-
-    @property
-    def threat(self) -> Threat:
-        """Whom the sums withstand."""
-        return Threat(
-            corrupt=self.corrupt,
-            dropout=self.dropout,
-            malicious_server=self.server == "malicious",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TransportSettings:
-    """``[transport]``: how requests reach nodes, and how long each may take.
-
-    `kind` ``auto`` is memory for ``local``, flower for ``simulation``, grpc for
-    ``deployment``. `stage_timeout_s` bounds every stage of a secure sum; where users
-    are shown the arm the window of outcomes comes on top. `join_timeout_s` bounds the
-    wait for nodes at the start, `return_timeout_s` the wait for nodes that went away
-    when too few are left for the next cohorts. `attempts` bounds how often a void
-    cohort is recruited again. `public_address` is the ``host:port`` under
-    which nodes reach the gRPC server where that differs from `host` and `port`.
-    `certificate`, `private_key`: the gRPC server's; without them an engine on loopback
-    makes its own.
-    """
-
-    kind: str = "auto"
-    host: str = "127.0.0.1"
-    port: int = 0
-    public_address: str = ""
-    certificate: Path | None = None
-    private_key: Path | None = None
-    stage_timeout_s: float = 60.0
-    join_timeout_s: float = 120.0
-    return_timeout_s: float = 600.0
-    attempts: int = 3
-
-    def __post_init__(self) -> None:
-        one_of("kind", self.kind, TRANSPORTS)
-        whole("port", self.port, at_least=0, at_most=65535)
-        whole("attempts", self.attempts, at_least=1, at_most=100)
-        if (self.certificate is None) != (self.private_key is None):
-            raise InputError(
-                "certificate", "without private-key (or reverse)", "both or neither"
-            )
-        for name, value in (
-            ("stage-timeout-s", self.stage_timeout_s),
-            ("join-timeout-s", self.join_timeout_s),
-            ("return-timeout-s", self.return_timeout_s),
-        ):
-            if not 0 < value <= 7 * 86_400:
-                raise InputError(name, value, "more than 0, at most a week")
-
-
-@dataclass(frozen=True, slots=True)
-class TestSettings:
-    """``[test]``: repeatability at the price of all privacy; never for real people.
-
-    With `noise_seed` users draw noise, rounding and (synthetic) rewards from it and
-    cohorts are drawn from it, so that every engine gets the same sums.
-    """
-
-    __test__ = False  # not a pytest class
-
-    noise_seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.noise_seed is not None:
-            whole("noise-seed", self.noise_seed, at_least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from wallflower.protocol.messages.port import Answer, NodeId, NodeTransport, Req
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.protocol.secure_sum.shuffle.plan import SHUFFLER
 from wallflower.protocol.wire.shuffle_pb2 import Chunk
-from wallflower.strategy.config import SecureSumSettings
+from wallflower.strategy.sections import SecureSumSettings
 
 _METHOD = "/wallflower.v1.Shuffler/Release"
 _CHUNK_BYTES = 1 << 20

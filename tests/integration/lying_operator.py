@@ -61,9 +61,9 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run.cohort import describe_cohort
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer

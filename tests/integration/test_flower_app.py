@@ -29,14 +29,16 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TestSettings,
-    TransportSettings,
 )
 from wallflower.strategy.private_bandit import (
     ESTIMATES,
     SIMULATION,
     PrivateBandit,
+)
+from wallflower.strategy.sections import (
+    SecureSumSettings,
+    TestSettings,
+    TransportSettings,
 )
 from wallflower.strategy.server_app import app as server_app
 from wallflower.strategy.store import events

@@ -19,14 +19,11 @@ from wallflower.clients.client_app import app as client_app
 from wallflower.engines.in_process_grid import InProcessGrid, partitions
 from wallflower.protocol.errors import ConfigError, InputError
 from wallflower.protocol.files.sections import NodeSettings
-from wallflower.strategy.config import (
-    TestSettings,
-    TransportSettings,
-)
 from wallflower.strategy.private_bandit import (
     PrivateBandit,
     engine_of,
 )
+from wallflower.strategy.sections import TestSettings, TransportSettings
 from wallflower.strategy.server_app import app as server_app
 from wallflower.strategy.store.journal import Journal
 

@@ -27,10 +27,9 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TransportSettings,
 )
 from wallflower.strategy.private_bandit import PrivateBandit
+from wallflower.strategy.sections import SecureSumSettings, TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

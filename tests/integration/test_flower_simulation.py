@@ -19,10 +19,9 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
-    SecureSumSettings,
-    TestSettings,
 )
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import SecureSumSettings, TestSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

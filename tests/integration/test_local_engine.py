@@ -20,9 +20,8 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TransportSettings,
 )
+from wallflower.strategy.sections import SecureSumSettings, TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.events import Event

@@ -25,9 +25,8 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TransportSettings,
 )
+from wallflower.strategy.sections import SecureSumSettings, TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.stats import GrpcServerStats

@@ -22,12 +22,14 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
+)
+from wallflower.strategy.private_bandit import SIMULATION, PrivateBandit
+from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import (
     SecureSumSettings,
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.private_bandit import SIMULATION, PrivateBandit
-from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal

@@ -16,7 +16,8 @@ from wallflower.engines.local import run_local
 from wallflower.engines.registry import EngineJob, find_engine
 from wallflower.protocol.errors import JournalError, UnavailableError, WallflowerError
 from wallflower.protocol.files.sections import RewardSettings
-from wallflower.strategy.config import ExperimentConfig, TransportSettings
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

@@ -21,11 +21,11 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.admission import FirstUseKeys
 from wallflower.strategy.transport.grpc.server import GrpcServer

@@ -30,10 +30,9 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
-    SecureSumSettings,
-    TransportSettings,
 )
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import SecureSumSettings, TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

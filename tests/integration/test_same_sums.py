@@ -14,11 +14,13 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
+)
+from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import (
     SecureSumSettings,
     TestSettings,
     TransportSettings,
 )
-from wallflower.strategy.run.verify import verify
 from wallflower.strategy.store.events import ignore
 from wallflower.strategy.store.journal import Journal
 

@@ -21,8 +21,8 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
-    SecureSumSettings,
 )
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store.journal import Journal
 
 EXPERIMENT = """

@@ -26,9 +26,8 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TransportSettings,
 )
+from wallflower.strategy.sections import SecureSumSettings, TransportSettings
 from wallflower.strategy.store.journal import Journal
 
 SLOWER_THAN_A_STAGE_S = 15.0

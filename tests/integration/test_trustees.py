@@ -26,10 +26,9 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    TransportSettings,
 )
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.sections import VisitorSettings
+from wallflower.strategy.sections import TransportSettings, VisitorSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.seat_store import SeatStore

@@ -10,11 +10,11 @@ from wallflower.protocol.errors import ConfigError
 from wallflower.protocol.rewards.reward_range import RewardRange
 from wallflower.strategy.config import (
     ExperimentConfig,
-    TransportSettings,
     config_from_canonical,
     differences,
     load_config,
 )
+from wallflower.strategy.sections import TransportSettings
 
 GOOD = """
 [experiment]

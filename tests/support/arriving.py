@@ -23,12 +23,11 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    TransportSettings,
 )
 from wallflower.strategy.run.arriving.orchestrator import VisitorOrchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
 from wallflower.strategy.run.verify import verify
-from wallflower.strategy.sections import VisitorSettings
+from wallflower.strategy.sections import TransportSettings, VisitorSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.database import Database, Transaction
 from wallflower.strategy.store.events import Event

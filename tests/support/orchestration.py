@@ -24,10 +24,10 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    TransportSettings,
 )
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.memory import MemoryTransport

@@ -41,9 +41,9 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
-    TransportSettings,
 )
 from wallflower.strategy.private_bandit import SIMULATION
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.server_app import app as server_app
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal

@@ -15,9 +15,12 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
-    SecureSumSettings,
 )
-from wallflower.strategy.sections import StoreSettings, VisitorSettings
+from wallflower.strategy.sections import (
+    SecureSumSettings,
+    StoreSettings,
+    VisitorSettings,
+)
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal

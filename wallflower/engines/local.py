@@ -55,9 +55,10 @@ from wallflower.protocol.messages.port import NodeTransport
 from wallflower.protocol.numbers import counted
 from wallflower.protocol.secure_sum.backends import SHUFFLE
 from wallflower.results.run_folder import check_hosted_ledger
-from wallflower.strategy.config import ExperimentConfig, TransportSettings
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store.event_log import EventLog
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.transport.grpc.admission import Admission, EnrolledKeys

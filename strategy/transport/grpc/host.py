@@ -27,7 +27,8 @@ from wallflower.protocol.identity.certificates import (
 )
 from wallflower.protocol.identity.tokens import RunToken, RunTokens
 from wallflower.protocol.messages import flower as flower_record
-from wallflower.strategy.config import ExperimentConfig, TransportSettings
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.transport.flower import FlowerTransport
 from wallflower.strategy.transport.grid import Fields
 from wallflower.strategy.transport.grpc.admission import (

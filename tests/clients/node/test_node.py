@@ -48,11 +48,11 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run.cohort import describe_cohort
 from wallflower.strategy.run.driver import Refusal
 from wallflower.strategy.run.requests import Closings, CohortTraffic
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.secure_sum import ServerKeyring, server_session
 
 TENTH = Fraction(1, 10)

@@ -20,8 +20,9 @@ from wallflower.protocol.secure_sum.session import SENT, Finding
 from wallflower.protocol.wire import sealed_pb2 as wire
 from wallflower.protocol.wire.node_pb2 import NodeAnswer
 from wallflower.results.result import read_result
-from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
+from wallflower.strategy.config import ExperimentConfig
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import DealingRecord
 from wallflower.strategy.store.journal import Journal

@@ -15,13 +15,13 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run import drawing, recruiting
 from wallflower.strategy.run.drawing import draw_round
 from wallflower.strategy.run.recruiting import Recruiter
 from wallflower.strategy.run.registry import UserRegistry
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.entries import LIMITED
 from wallflower.strategy.store.events import Event

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.orchestration import RUN, SwitchedPort, World, config, world
 from wallflower.protocol.messages.port import Answer, NodeId, Request
-from wallflower.strategy.config import SecureSumSettings
 from wallflower.strategy.run.orchestrator import Orchestrator
 from wallflower.strategy.run.pending_cohorts import make_session_factory
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 from wallflower.strategy.store.spool import Spool

@@ -13,12 +13,9 @@ from tests.support.virtual_time import in_virtual_time
 from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.wire.node_pb2 import Description, NodeAnswer, TaskAnswer
-from wallflower.strategy.config import (
-    ExperimentSettings,
-    PrivacySettings,
-    TransportSettings,
-)
+from wallflower.strategy.config import ExperimentSettings, PrivacySettings
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal

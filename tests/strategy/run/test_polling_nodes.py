@@ -21,7 +21,8 @@ from wallflower.protocol.wire.node_pb2 import (
     NodeRequest,
     Task,
 )
-from wallflower.strategy.config import ExperimentConfig, SecureSumSettings
+from wallflower.strategy.config import ExperimentConfig
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store.journal import Journal
 
 

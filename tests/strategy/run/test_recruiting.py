@@ -16,14 +16,10 @@ from wallflower.protocol.errors import UnavailableError
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
 from wallflower.protocol.messages.port import NodeId
 from wallflower.results.result import read_result
-from wallflower.strategy.config import (
-    ExperimentConfig,
-    ExperimentSettings,
-    TestSettings,
-    TransportSettings,
-)
+from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
 from wallflower.strategy.run.recruiting import Recruiter
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import TestSettings, TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
 from wallflower.strategy.store.journal import Journal

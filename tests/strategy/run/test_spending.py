@@ -16,7 +16,6 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PrivacySettings,
-    SecureSumSettings,
 )
 from wallflower.strategy.run import spending
 from wallflower.strategy.run.cohort import describe_cohort
@@ -27,6 +26,7 @@ from wallflower.strategy.run.spending import (
     read_spend,
     recount_spend,
 )
+from wallflower.strategy.sections import SecureSumSettings
 from wallflower.strategy.store.entries import CohortRecord
 from wallflower.strategy.store.journal import Journal
 

@@ -26,13 +26,15 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
-    SecureSumSettings,
-    TestSettings,
-    TransportSettings,
 )
 from wallflower.strategy.run.meeting import TermsRefusedError
 from wallflower.strategy.run.recruiting import NodesMissingError
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import (
+    SecureSumSettings,
+    TestSettings,
+    TransportSettings,
+)
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

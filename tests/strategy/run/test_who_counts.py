@@ -18,9 +18,9 @@ from tests.support.orchestration import World, config, world
 from tests.wallflower.results.test_page import Page
 from tests.wallflower.test_run_commands import invoke
 from wallflower.protocol.errors import UnavailableError
-from wallflower.strategy.config import TransportSettings
 from wallflower.strategy.run.run_state import round_after_retirement
 from wallflower.strategy.run.verify import verify
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.journal import Journal
 

@@ -39,6 +39,8 @@ from wallflower.strategy.config import (
     ExperimentSettings,
     PolicySettings,
     PrivacySettings,
+)
+from wallflower.strategy.sections import (
     SecureSumSettings,
     TestSettings,
     TransportSettings,

@@ -21,13 +21,10 @@ from wallflower.protocol.errors import (
     WallflowerError,
 )
 from wallflower.protocol.files.sections import NodeSettings, RewardSettings
-from wallflower.strategy.config import (
-    ExperimentConfig,
-    ExperimentSettings,
-    TransportSettings,
-)
+from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
 from wallflower.strategy.run.meeting import TermsRefusedError
 from wallflower.strategy.run.recruiting import NodesMissingError
+from wallflower.strategy.sections import TransportSettings
 from wallflower.strategy.store import events
 from wallflower.strategy.store.event_log import encode
 from wallflower.strategy.store.journal import Journal

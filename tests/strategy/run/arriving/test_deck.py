@@ -9,14 +9,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from wallflower.protocol.wire.cohort_pb2 import CohortSpec
-from wallflower.strategy.config import (
-    ExperimentConfig,
-    ExperimentSettings,
-    TestSettings,
-)
+from wallflower.strategy.config import ExperimentConfig, ExperimentSettings
 from wallflower.strategy.run.arriving.deck import find_unfair_seats
 from wallflower.strategy.run.arriving.seated_round import deck_source
 from wallflower.strategy.run.replay import RecordedFacts
+from wallflower.strategy.sections import TestSettings
 from wallflower.strategy.store.entries import SUMMED, VOID, CohortRecord, Retirement
 from wallflower.strategy.store.seats import SeatCounts, SeatedRecord, SeatRecord
 

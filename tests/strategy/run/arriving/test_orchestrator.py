@@ -38,10 +38,12 @@ from wallflower.strategy.config import (
     ExperimentConfig,
     ExperimentSettings,
     PolicySettings,
+)
+from wallflower.strategy.sections import (
     SecureSumSettings,
     TransportSettings,
+    VisitorSettings,
 )
-from wallflower.strategy.sections import VisitorSettings
 from wallflower.strategy.secure_sum.contributions import SeatTerms
 from wallflower.strategy.store import events
 from wallflower.strategy.store.events import Event
